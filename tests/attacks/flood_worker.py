@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.session.gossip_frames import SetDigest
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.home import Home
@@ -66,6 +67,8 @@ class Flood:
             "find": self.find,
             "announcement": self.announcement,
             "event": self.event,
+            "news": lambda: self.told("community.topic.market", b'{"events":[]}'),
+            "heads": lambda: self.told("community.heads.market", self._some_heads()),
         }
 
     def call(self, *, signed: bool = False) -> Made:
@@ -120,6 +123,16 @@ class Flood:
         header = self.peer.sender.header("event", ids.new_ulid(), event="community.log")
         subject = subjects.event(self.peer.node_id, "community.log")
         return subject, frames.signed(header, b"{}", self.peer.identity)
+
+    def told(self, event_type: str, body: bytes) -> Made:
+        """News or heads of the event log."""
+        header = self.peer.sender.header("event", ids.new_ulid(), event=event_type)
+        subject = subjects.event(self.peer.node_id, event_type)
+        return subject, frames.signed(header, body, self.peer.identity)
+
+    def _some_heads(self) -> bytes:
+        """Heads that differ from everybody's, and from those before."""
+        return msgspec.json.encode(SetDigest(10**6, f"blake3:{ids.new_ulid()}"))
 
     def _header(self, kind: Kind, **fields: Any) -> Header:
         return self.peer.sender.header(

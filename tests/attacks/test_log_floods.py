@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.service.effects.event_log import Event
 from hearthnet.service.eventlog import topic_chains, topic_intake, topic_log
+from hearthnet.service.eventlog.chain_store import ChainRecord, ChainStore
 from hearthnet.trust.eventlog import chains as chain_rules
 from hearthnet.trust.eventlog.chains import Chains
 from hearthnet.trust.eventlog.entries import MAX_FUTURE_MS, LogEvent, write_entry
@@ -305,3 +307,27 @@ async def test_a_home_whose_pages_never_end_is_left_after_a_time(
         return [forger.event(forger.text("x"), by=Identity.generate())]
 
     await left_alone(street, monkeypatch, of_a_stranger, 1)
+
+
+@pytest.mark.req("ATTACK-156")
+async def test_chains_of_others_do_not_hold_up_the_start(
+    street: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A market answers before they are read, however many they are, and tells its posts then."""
+    read, may_read = ChainStore.read, asyncio.Event()
+
+    async def late(chains: ChainStore, after: int) -> AsyncIterator[list[tuple[int, ChainRecord]]]:
+        await may_read.wait()
+        async for batch in read(chains, after):
+            yield batch
+
+    monkeypatch.setattr(ChainStore, "read", late)
+    async with asyncio.timeout(30), stall(street, street.home) as here, stall(street, street.guest) as guest:
+        await post(here.bus, "early")
+        await until_shown(here, {"early"})
+        assert not await guest.shown()
+        asked = asyncio.ensure_future(here.market._topic.page(guest.bus.peer.node_id, {}, 10))
+        may_read.set()
+        await until_shown(guest, {"early"})
+        # A home that asked meanwhile was not told that there is nothing.
+        await asked

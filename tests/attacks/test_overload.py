@@ -132,7 +132,7 @@ async def test_a_flood_at_any_rate_waits_apart_from_the_owners_frames(owned: Own
 
 @pytest.mark.req("ATTACK-40", "RATE-3")
 @pytest.mark.parametrize(
-    "kind", ["signed", "batch", "large", "huge", "control", "reply", "find", "announcement"]
+    "kind", ["signed", "batch", "large", "huge", "control", "reply", "find", "announcement", "news", "heads"]
 )
 async def test_no_kind_of_frame_delays_the_owner(owned: Owned, owner: Bus, kind: str) -> None:
     await held(owned, owner, kind, {"large": 200, "huge": 40}.get(kind, 30_000), 2.0)

@@ -36,6 +36,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "rag.ingest@1.0": {"doc_cid": CID},
     "rag.remove@1.0": {"doc_cid": CID},
     "rag.share@1.0": {"shared": True},
+    "rag.manifest@1.0": {},
+    "rag.read_document@1.0": {"doc_cid": CID, "offset": 0, "length": 1_000},
 }
 
 

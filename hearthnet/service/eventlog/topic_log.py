@@ -113,6 +113,8 @@ class TopicLog:
         )
         self._tasks = TaskSet()
         self._records, self._incoming = asyncio.Event(), asyncio.Event()
+        self._ready = asyncio.Event()
+        """Set once the chains are read."""
         self._waiting: dict[str, LogEvent] = {}
         self._drop_log = RationedLog(_log, logging.INFO)
         self._changed: Callable[[], None] = lambda: None
@@ -130,17 +132,18 @@ class TopicLog:
         return self._intake.dropped, tuple(self._intake.faults)
 
     async def open(self, changed: Callable[[], None]) -> None:
-        """Read the chains, publish events that have no entry yet, and start the exchange.
+        """Begin to read the chains, and then to publish events that have no entry yet and to exchange.
 
-        `changed` is called after each change of `state`.
-
-        Raises:
-            HearthNetError: `partition` if the store does not answer.
+        `changed` is called after each change of `state`. A start does not wait for the chains, which grow
+        with all that others have written.
         """
         self._changed = changed
         mark = await asyncio.to_thread(read_mark, self._home)
         has_others = len(self._peer.roster.members) > 1
         self._publisher.is_held = has_others and mark is not None and not mark.alone
+        self._tasks.keep(self._begin, "read the chains")
+
+    async def _begin(self) -> None:
         async with self._held.writing:
             await self._held.catch_up()
         self._history = HistoryMeter(self._chosen, self._away_seconds())
@@ -148,9 +151,11 @@ class TopicLog:
         await self._publisher.open()
         await self._peer.link.subscribe(subjects.events_of(self._publisher.event_type), self._on_news)
         self._peer.membership.on_change(self._held.roster_changed)
+        await self._heads.open()
         for work in (self._publisher.run, self._follow, self._merge):
             self._tasks.keep(work, work.__qualname__)
-        await self._heads.open()
+        self._ready.set()
+        self._changed()
 
     async def close(self) -> None:
         """Stop the exchange, after writing the events of the batch at hand if the store answers."""
@@ -178,6 +183,7 @@ class TopicLog:
             HearthNetError: `bad_request` if `heads` or `after` is malformed; `partition` if the store does
                 not answer.
         """
+        await self._ready.wait()  # for at most the time of the call
         if self._held.chains.lacks(heads):
             self._heads.ask(caller)
         events, left = await self._held.page(heads, limit, after)
