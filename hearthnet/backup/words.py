@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
@@ -24,6 +25,8 @@ _BITS: Final = 11
 _CHECK_BITS: Final = 8
 _PREFIX: Final = 4
 _RULE: Final = "recovery_words"
+_HEADING: Final = re.compile(r"^\s*person ed25519:\S*\s*$", re.MULTILINE)
+"""`person` is a recovery word, too; one with an id behind it is none."""
 
 
 @lru_cache(maxsize=1)
@@ -41,12 +44,17 @@ def to_words(seed: bytes) -> tuple[str, ...]:
     return tuple(Mnemonic("english").to_mnemonic(seed).split())
 
 
+def without_heading(text: str) -> str:
+    """Return `text` without the line that `hearthnet person words` prints above the words."""
+    return _HEADING.sub("", text)
+
+
 def from_words(text: str, person: str = "") -> Identity:
     """Return the recovery key of the words in `text`.
 
-    Numbers, punctuation and capital letters are ignored; four letters of a word are enough. With `person`,
-    the id that the key must have, the error for a single wrong word, or two neighbours in the wrong order,
-    names its place.
+    Numbers, punctuation, capital letters and a heading are ignored; four letters of a word are enough. With
+    `person`, the id that the key must have, the error for a single wrong word, or two neighbours in the
+    wrong order, names its place.
 
     Raises:
         InvalidRequest: Not 24 words, words that are not in the list (`details.words` has their places, from
@@ -73,7 +81,8 @@ def from_words(text: str, person: str = "") -> Identity:
 
 
 def _typed(text: str) -> list[str]:
-    typed = "".join(sign if sign.isalpha() else " " for sign in text.lower()).split()
+    text = without_heading(text).lower()
+    typed = "".join(sign if sign.isalpha() else " " for sign in text).split()
     if len(typed) != WORDS:
         raise InvalidRequest(
             f"there are {len(typed)} recovery words and not {WORDS}; type all of them, in their order",

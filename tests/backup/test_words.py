@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hearthnet.backup import words
+from hearthnet.core import ids
 from hearthnet.core.errors import InvalidRequest
 from hearthnet.trust.keys import Identity
 
@@ -20,13 +21,15 @@ def refused(typed: list[str], person: str = "") -> InvalidRequest:
     return raised.value
 
 
-@pytest.mark.req("BACKUP-6")
+@pytest.mark.req("BACKUP-6", "BACKUP-13")
 def test_words_of_a_key_lead_back_to_it() -> None:
     assert len(WORDS) == 24
     assert len(words.word_list()) == 2048
     assert words.from_words(" ".join(WORDS)).node_id == KEY.node_id
     paper = "\n".join(f"{number}. {word[:4].upper()}," for number, word in enumerate(WORDS, 1))
     assert words.from_words(paper, KEY.node_id).seed == KEY.seed
+    heading = ids.short_id(KEY.node_id)
+    assert words.from_words(f"person {heading}\n\n{paper}", KEY.node_id).seed == KEY.seed
 
 
 @pytest.mark.req("BACKUP-6")

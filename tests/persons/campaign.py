@@ -1,4 +1,4 @@
-"""Questions by all of them: nothing planted for one reaches another's answer, list, prompt or trace."""
+"""Questions by all: what is planted for one reaches no other's answer, list, prompt, trace or backup."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet.backup import reader
+from hearthnet.bus.session.keyring import create_identity
+from hearthnet.cli.workflows import backup_flow
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home as HomeFolder
+from hearthnet.trust.keys import Identity
 from tests.helpers.scripted_model import Say
-from tests.persons.home import PEOPLE, Home, Party, at_home
+from tests.persons.home import OWNER, PEOPLE, Home, Party, at_home, facts_below
 
 AT_ONCE: Final = 4
 _LISTED: Final = ("rag.list_corpora@1.0", "file.list@1.0", "mesh.neighbours@1.0")
@@ -30,6 +36,10 @@ class Totals(msgspec.Struct):
     found: int = 0
     """Answers with facts of who asked, or shared ones, that the question did not name."""
     prompts: int = 0
+    steps: int = 0
+    """Steps of traces that the owner was shown."""
+    restored: int = 0
+    """Facts in the home that the owner restored from its backup, which nobody else could."""
     seconds: float = 0.0
     kinds: Counter[str] = Counter()
     findings: list[str] = []
@@ -56,17 +66,19 @@ class Campaign:
             async def ask() -> None:
                 while numbers:
                     number = numbers.pop()
-                    await self._ask(home)
+                    await self._ask(home, number)
                     if number % 500 == 0 and number:
                         self._say(f"{number} questions left")
 
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(AT_ONCE):
                     tasks.create_task(ask())
+            await self._trace(home, home.parties[OWNER], home.parties[OWNER])
+        self._back_up(home)
         self.totals.seconds = round(time.monotonic() - began, 1)
         return self.totals
 
-    async def _ask(self, home: Home) -> None:
+    async def _ask(self, home: Home, number: int) -> None:
         party = home.random.choice(list(home.parties.values()))
         other = home.parties[home.random.choice(PEOPLE)]
         kinds: dict[str, Callable[[Home, Party, Party], Awaitable[tuple[str, str]]]] = {
@@ -78,8 +90,9 @@ class Campaign:
             "gateway": self._gateway,
             "thread": self._thread,
             "ask": self._prompt,
+            "trace": self._trace,
         }
-        kind = home.random.choice(list(kinds))
+        kind = list(kinds)[number % len(kinds)]
         question, answer = await kinds[kind](home, party, other)
         self.totals.questions += 1
         self.totals.kinds[kind] += 1
@@ -157,6 +170,38 @@ class Campaign:
         answer = await home.talk(party, question, thread=False)
         return f"{question} {corpus}", answer + self._shown(home, question)
 
+    async def _trace(self, home: Home, party: Party, other: Party) -> tuple[str, str]:
+        """Ask for the steps of the process, which the owner alone is shown: of all calls, without content."""
+        limit = 1 + home.random.randrange(1000)
+        answer = await party.call("node.trace.list@1.0", {}, limit=limit)
+        steps = answer.count("'bytes_in'")
+        if party.name == OWNER:
+            self.totals.steps += steps
+        elif steps:
+            self.totals.findings.append(f"trace by {party.name}: {steps} steps of calls by others")
+        return "", answer
+
+    def _back_up(self, home: Home) -> None:
+        """Look for facts in a backup of the home, and open it with the owner's key and with another one."""
+        place = home.house.mesh.home
+        recovery = create_identity(place.recovery_key)
+        folder, other, own = (self._folder / name for name in ("backups", "other", "own"))
+        folder.mkdir()
+        backup_flow.create(place, folder, 0, _ignore)
+        planted = set[str]().union(*(one.facts for one in home.parties.values()))
+        if found := facts_below(folder) & planted:
+            self.totals.findings.append(f"backup: {sorted(found)[:3]}")
+        try:
+            reader.restore(reader.choose(folder), Identity.generate(), HomeFolder(other), _ignore)
+        except HearthNetError:
+            pass
+        else:
+            self.totals.findings.append("backup: another person's key opened it")
+        if other.exists():
+            self.totals.findings.append(f"backup: {sorted(other.iterdir())[:3]} is left of a refused restore")
+        reader.restore(reader.choose(folder), recovery, HomeFolder(own), _ignore)
+        self.totals.restored = len(facts_below(own) & planted)
+
     def _shown(self, home: Home, question: str) -> str:
         """What the model was shown for that question, of which each is asked once."""
         requests: list[dict[str, Any]] = home.house.model.requests
@@ -164,3 +209,7 @@ class Campaign:
         self.totals.prompts += len(shown)
         home.house.model.requests = [one for one in requests if question not in json.dumps(one)]
         return "".join(shown)
+
+
+def _ignore(_done: int, _total: int) -> None:
+    """Progress that nobody sees."""

@@ -60,6 +60,12 @@ class Party:
             return str(error.to_body())
 
 
+def facts_below(folder: Path) -> set[str]:
+    """All words in the files below `folder` that have the form of a fact."""
+    files = (path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    return {fact for data in files for fact in _FACT.findall(data.decode("latin-1"))}
+
+
 class Home:
     """The house with its parties, and the facts of all."""
 

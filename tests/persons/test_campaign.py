@@ -27,7 +27,9 @@ async def test_what_is_planted_for_one_reaches_nobody_else(tmp_path: Path) -> No
     assert totals.answered > 20
     assert totals.found > 10
     assert totals.prompts > 0
-    assert len(totals.kinds) == 8
+    assert totals.steps > 0
+    assert totals.restored > 100
+    assert len(totals.kinds) == 9
 
 
 async def test_campaign_finds_what_is_seen_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

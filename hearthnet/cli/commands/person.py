@@ -89,10 +89,11 @@ def show(home: Home, json: bool) -> None:
 def words(name: str | None, forget: bool, yes: bool, home: Home, json: bool) -> None:
     """Print the recovery words of the owner, or of the person NAME, to be written on paper.
 
-    They open the person's backups, and take back the identity from a thief. With --forget some of
-    them are asked for, and the key is removed from this computer when they are right.
+    They take back the identity from a thief; those of the owner open the backups of this home. With
+    --forget some of them are asked for, and the key is removed from this computer when they are right.
     """
     from hearthnet.backup import backup_key
+    from hearthnet.backup.history import read_last
     from hearthnet.backup.words import to_words
     from hearthnet.bus.session.keyring import load_identity
     from hearthnet.cli.workflows import recovery_words
@@ -109,6 +110,11 @@ def words(name: str | None, forget: bool, yes: bool, home: Home, json: bool) -> 
     owners = partial(recovery_words.remove_owners, home, recovery)
     recovery_words.forget(recovery, owners if path is None else partial(remove_overwritten, path))
     terminal.line("the recovery key is not on this computer any more; the paper is what there is")
+    if path is not None and read_last(home).id:
+        terminal.info(
+            "backups made before have it, for the owner's words; remove them once there is a new one: "
+            "hearthnet backup create FOLDER --keep 1"
+        )
 
 
 @click.group("device", cls=Commands)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from hearthnet.backup import backup_key
-from hearthnet.backup.words import WORDS, from_words, to_words
+from hearthnet.backup.words import WORDS, from_words, to_words, without_heading
 from hearthnet.bus.session.keyring import load_identity
 from hearthnet.cli.output import terminal
 from hearthnet.core.errors import REFUSED, UNCONFIRMED, HearthNetError, NotFound, Unauthorized
@@ -50,7 +50,7 @@ def recovery_of(home: Home | None, source: str | None, person: str = "") -> Iden
     screen.flush()
     typed: list[str] = []
     while len(typed) < WORDS and (line := sys.stdin.readline()):
-        typed += [word for word in line.split() if any(map(str.isalpha, word))]
+        typed += [word for word in without_heading(line).split() if any(map(str.isalpha, word))]
     return from_words(" ".join(typed), person)
 
 

@@ -76,7 +76,8 @@ CANNOT: Final = (
         "Ihre Unterhaltungen mit einem Befehl lesen, oder den Schlüssel aus Ihrem Browser herausholen",
     ),
     Ability(
-        "take back your identity once your recovery words are on paper alone",
-        "Ihre Identität zurückholen, sobald Ihre Wiederherstellungswörter nur noch auf Papier stehen",
+        "take back your identity once your recovery words are on paper alone, and in no backup of before",
+        "Ihre Identität zurückholen, sobald Ihre Wiederherstellungswörter nur noch auf Papier stehen und in "
+        "keiner früheren Sicherung",
     ),
 )

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from hearthnet.backup.words import to_words
+from hearthnet.bus.session.keyring import create_identity
+from hearthnet.core.home import Home
 from hearthnet.core.restore_mark import read_mark
+from hearthnet.gateway.auth.home_persons import HomePerson, HomePersons
 from tests.backup.homes import Backed, files
 from tests.cli.conftest import Here
 from tests.helpers.shell import Shell
@@ -135,6 +138,47 @@ def test_key_is_removed_once_words_are_typed(backed: Backed, right: bool) -> Non
     assert backed.home.recovery_key.exists() != right
     if right:
         assert backed.create().files
+
+
+@pytest.mark.req("BACKUP-13")
+def test_printed_words_open_a_backup_as_they_are(backed: Backed, here: Here, tmp_path: Path) -> None:
+    backed.create()
+    assert here("person", "words", "--yes", "--home", backed.home.path) == 0
+    sheet, new = here.out, tmp_path / "new"
+    (tmp_path / "sheet").write_text(sheet)
+    restore = ("backup", "restore", backed.folder, "--home")
+    assert here(*restore, tmp_path / "other", "--words", tmp_path / "sheet") == 0
+    with Shell(new).terminal(*restore, new) as terminal:
+        terminal.expect("24 recovery words")
+        terminal.type(sheet)
+        assert terminal.end() == 0
+    assert files(new) == files(tmp_path / "other") == files(backed.home.path)
+
+
+@pytest.mark.req("PERSON-87")
+@pytest.mark.parametrize("backed_up", [True, False])
+def test_key_of_a_person_in_backups_is_said(backed: Backed, tmp_path: Path, backed_up: bool) -> None:
+    persons = HomePersons(backed.home)
+    recovery = create_identity(persons.recovery_key("anna"))
+    persons.save(HomePerson(name="anna", person=recovery.node_id, created_at=1))
+    if backed_up:
+        backed.create()
+    words = to_words(recovery.seed)
+    with Shell(backed.home.path).terminal("person", "words", "anna", "--forget", "--yes") as terminal:
+        terminal.expect("press Enter")
+        terminal.type("\n")
+        for _ in range(4):
+            terminal.expect("word ")
+            terminal.type(words[int(terminal.expect(": ")) - 1] + "\n")
+        assert terminal.end() == 0
+    assert ("backups made before have it" in terminal.shown) is backed_up
+    earlier = backed.newest() if backed_up else None
+    backed.create()
+    backed.restore(tmp_path / "new")
+    assert not HomePersons(Home(tmp_path / "new")).recovery_key("anna").exists()
+    if earlier is not None:
+        backed.restore(tmp_path / "earlier", earlier)
+        assert HomePersons(Home(tmp_path / "earlier")).recovery_key("anna").exists()
 
 
 @pytest.mark.req("BACKUP-6", "BACKUP-11")
