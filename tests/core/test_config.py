@@ -164,7 +164,8 @@ def test_the_home_is_the_one_given_else_of_the_environment_else_the_users(
 @pytest.mark.req("UP-14")
 def test_everything_lies_inside_the_home(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    named = [name for name in vars(Home) if name != "path" and isinstance(getattr(home, name), Path)]
+    names = [name for name in vars(Home) if not name.startswith("_") and name != "path"]
+    named = [name for name in names if isinstance(getattr(home, name), Path)]
     assert {"community_key", "roster", "jetstream", "state"} <= set(named)
     paths = [*(getattr(home, name) for name in named), home.service("rag"), home.log("rag")]
     assert [path for path in paths if tmp_path not in path.parents] == []

@@ -108,6 +108,8 @@ def test_entries_follow_each_other() -> None:
     assert added(chains, time=START).time == START + 5, "time does not go back"
     assert len(chains) == 3
     assert chains.holds(second.hash)
+    assert chains.size(second.hash) == second.size
+    assert read_place(second.page_place) == (second.time, 2, second.hash)
     stray = entry(chains, place=(9, "blake3:" + "0" * 64, 0))
     assert not chains.is_next(stray)
     for wrong in (

@@ -86,3 +86,17 @@ def test_of_a_compact_page_with_malformed_values_the_others_are_read() -> None:
     for damaged in ("not base64!", ids.b64(b"nonsense"), ids.b64(zlib.compress(b"{}"))):
         with pytest.raises(HearthNetError):
             packed_events.unpack_compact(damaged)
+
+
+@pytest.mark.req("SCALE-6", "SCALE-14")
+def test_events_of_a_page_are_the_same_in_each_form() -> None:
+    community = large_community.key("root").node_id
+    page = list(large_community.posts(community, large_community.members(3), 3))
+    for form in (
+        {"events": msgspec.to_builtins(page)},
+        {"events": [], "packed": packed_events.pack(page)},
+        {"events": [], "packed": "", "compact": packed_events.pack_compact(page)},
+        {"events": [], "compact": packed_events.pack_compact(page)},
+    ):
+        assert packed_events.events_in(form) == page
+    assert packed_events.events_in({"events": []}) == []
